@@ -84,8 +84,9 @@ func (n *Node) writeRules(w telemetry.Writer) {
 		"rule")
 	bounds := w.GaugeVec("over_admission_bound_ratio", "Bound on over-admission within the last window at the "+
 		"measured rates, as a part of the rule's limit.", "rule")
-	over := w.GaugeVec("over_limit_ratio", "By how much the counts of those whom this node denies most exceed the "+
-		"limit now, as a part of it: an estimate, beside the bound on it. Rules whose counts do not tell have none.",
+	over := w.GaugeVec("over_limit_ratio", "By how much the counts of those whom this node denies most exceeded the "+
+		"limit within the last window, as a part of it: an estimate, beside the bound on it. Rules whose counts do "+
+		"not tell have none.",
 		"rule")
 	write := func(rule string, t *decisionCounts, limited, bans, heeds bool) {
 		decisions(t.allowed.Load(), rule, "allowed")

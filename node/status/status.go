@@ -110,8 +110,8 @@ type Limit struct {
 	// on any identity that this node admits or denies, apart from what node/BOUND.md lists.
 	Bound float64 `json:"bound_ratio"`
 	// Over is an estimate of the same from below, never above Bound: the most by which the counts that have arrived
-	// exceed the limit now, as a part of it, on one of the identities that this node denies most. Null: it cannot be
-	// known from the counts, as of rules that count what they deny.
+	// exceeded the limit in that window, as a part of it, on one of the identities that this node denies most. Null: it
+	// cannot be known from the counts, as of rules that count what they deny.
 	Over    *float64 `json:"over_ratio"`
 	Allowed uint64   `json:"allowed"` // since the start
 	Denied  uint64   `json:"denied"`

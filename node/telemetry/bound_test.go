@@ -23,7 +23,7 @@ func boundCluster(now int64) (nodes []*boundNode) {
 	for o := counters.Origin(1); o <= boundNodes; o++ {
 		table := counters.NewTable(counters.Config{Origin: o, Memory: counters.MinMemory})
 		n := &boundNode{table, gossip.NewReplica(o, gossip.DefaultInterval, table),
-			bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]uint64)}}
+			newBounds()}
 		for other := counters.Origin(1); other <= boundNodes; other++ {
 			if other != o {
 				n.replica.Join(other, now)
@@ -37,13 +37,10 @@ func boundCluster(now int64) (nodes []*boundNode) {
 // look is what Monitor.Read does of bounds.
 func (n *boundNode) look(limits map[string]*counters.Limit, keys []counters.Key, now int64) {
 	at := time.Unix(0, now)
-	var found map[string]uint64
-	if n.isDue(at) {
-		found = make(map[string]uint64)
-		for rule, l := range limits {
-			for _, k := range keys {
-				found[rule] = max(found[rule], n.table.View(l, k, now))
-			}
+	found := make(map[string]uint64)
+	for rule, l := range limits {
+		for _, k := range keys {
+			found[rule] = max(found[rule], n.table.View(l, k, now))
 		}
 	}
 	n.replica.Found(found, now)

@@ -46,14 +46,19 @@ type Monitor struct {
 	outages                   outages
 	blocked                   blockAlarm
 	storeFailed               time.Time // since when the store does not answer; zero: it does
+	lookUpAt                  time.Time // when the keys are looked up next that the node denies
 }
+
+// lookUpShare is how much longer than a lookup of the keys that a node denies the time is until the next one: so they
+// take a hundredth of a core at most, however many rules there are.
+const lookUpShare = 100
 
 // NewMonitor returns a monitor that has not seen anything yet. memory is the budget of the counters, for the log, and
 // maxSkew the largest clock skew that is no alarm.
 func NewMonitor(log *slog.Logger, memory string, maxSkew time.Duration) *Monitor {
 	return &Monitor{
 		Unmatched: Unmatched{log: log}, Unpriced: Unpriced{log: log}, Latencies: newLatencies(),
-		bounds: bounds{peaks: make(map[string]*gossip.Peak), shown: make(map[string]uint64)},
+		bounds: newBounds(),
 		skew:   newSkewMonitor(log, maxSkew),
 		reach:  newReachAlarm(log), otherRules: newRulesAlarm(log), otherIdentity: newIdentityAlarm(log),
 		table: tableAlarms{log: log, memory: memory}, degraded: degradation{log: log},
@@ -80,8 +85,10 @@ func (m *Monitor) Read(s *Sources, now time.Time) {
 	at := time.Unix(0, s.Now()) // windows go by the node's clock, not by the machine's
 	limits := s.Limits(at)
 	var found map[string]uint64
-	if m.bounds.isDue(at) {
+	if !now.Before(m.lookUpAt) {
+		began := time.Now()
 		found = s.Found(at)
+		m.lookUpAt = now.Add(lookUpShare * time.Since(began))
 	}
 	m.bounds.read(limits, found, s.Cluster.Audit(limits, found), at)
 	peers := s.Cluster.Peers()

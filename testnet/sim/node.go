@@ -36,7 +36,10 @@ type node struct {
 }
 
 const (
-	maxInbox  = 1024            // what memberlist's receive queue holds
+	maxInbox = 1024 // what memberlist's receive queue holds
+	// estimatedKeys is of how many clients a node looks up the counts: as many as it denies most.
+	estimatedKeys = 16
+
 	warmAfter = 3 * time.Second // how long a node that starts waits for its peers before it serves without them
 )
 
@@ -121,8 +124,19 @@ func (c *cluster) audit(n *node) {
 	n.bound.Raise(excess/float64(c.opt.Limit), c.opt.Window, now)
 	if n.ready {
 		c.recorder.exported(c.now, n.bound.Value())
+		c.estimate(n, now)
 	}
 	c.later(c.opt.Interval, event{kind: audit, node: int32(n.place), boot: n.boot})
+}
+
+// estimate is what a node shows beside the bound: by how much those are above the limit whom it denies, as far as it
+// has received counts; see node.found.
+func (c *cluster) estimate(n *node, now int64) {
+	var used uint64
+	for _, key := range c.keys[:min(c.opt.Keys, estimatedKeys)] {
+		used = max(used, n.table.View(c.limit, key, now))
+	}
+	c.recorder.estimated(c.now, float64(used-min(used, c.opt.Limit))/float64(c.opt.Limit))
 }
 
 // receive takes in a message, or keeps it while the node stands still.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,9 +22,9 @@ type recorder struct {
 	needless    uint64
 	seconds     []plot.Sample
 
-	// By interval since the start: the most by which the truth was over the limit, and the largest bound that a node
-	// exported.
-	excess, bound []float64
+	// By interval since the start: the most by which the truth was over the limit, the largest bound that a node
+	// exported, and its largest estimate.
+	excess, bound, estimate []float64
 
 	messages, bytes uint64
 	peerAge         []time.Duration
@@ -91,6 +93,30 @@ func (b *recorder) exported(now int64, bound float64) {
 	if s := (now - b.startAt) / int64(time.Second); s < int64(len(b.seconds)) {
 		b.seconds[s].Bound = max(b.seconds[s].Bound, bound)
 	}
+}
+
+// estimated takes in by how much a node's counts show that the limit is exceeded now.
+func (b *recorder) estimated(now int64, over float64) {
+	if b.measured(now) {
+		b.estimate = raise(b.estimate, b.interval(now), over)
+	}
+}
+
+// estimateWithin is the part of the windows in which the largest estimate and the truth differed by no more than this
+// part of the limit. Counts take until BoundAfter to arrive.
+func (b *recorder) estimateWithin(difference float64) float64 {
+	within, windows := 0, 0
+	length := int(b.opt.Window / b.opt.Interval)
+	late := int(gossip.BoundAfter(b.opt.Interval) / b.opt.Interval)
+	for from := 0; length > 0 && from+length+late <= len(b.estimate); from += length {
+		truth := slices.Max(append(b.excess[min(from, len(b.excess)):min(from+length, len(b.excess))], 0))
+		seen := slices.Max(b.estimate[from : from+length])
+		windows++
+		if math.Abs(truth-seen) <= difference {
+			within++
+		}
+	}
+	return float64(within) / float64(max(1, windows))
 }
 
 func (b *recorder) sent(now int64, m gossip.Message) {

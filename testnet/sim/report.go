@@ -77,6 +77,9 @@ type Report struct {
 	BoundRatio      float64 `json:"bound_ratio"`
 	BoundHeld       bool    `json:"bound_held"`
 	BoundViolations int     `json:"bound_violations"`
+	// EstimateWithinPct is the percentage of windows in which the largest estimate of a node, what its counts show that
+	// have arrived, was within 2 % of the limit of what was observed.
+	EstimateWithinPct float64 `json:"estimate_within_pct"`
 
 	// Staleness is how old what a node knows of another is: the oldest of all, looked at every 100 ms. 0 where owners
 	// add up, as most nodes exchange nothing there. Here and Across are how long after an admission another node counts
@@ -126,6 +129,7 @@ func (c *cluster) report(agreed time.Duration) *Report {
 		SettledPeakPct:    judge.Percent(t.PeakAbove(c.startAt+2*int64(o.Window), c.endAt)),
 		Fairness:          t.Fairness(), Needless: b.needless,
 		BoundPct: judge.Percent(worst), ObservedPct: judge.Percent(observed), BoundViolations: b.violations(0),
+		EstimateWithinPct:  judge.Percent(b.estimateWithin(0.02)),
 		StalenessP50Millis: quantile(b.peerAge, 0.5), StalenessP99Millis: quantile(b.peerAge, 0.99),
 		HereP50Millis: quantile(c.here, 0.5), HereP99Millis: quantile(c.here, 0.99),
 		AcrossP50Millis: quantile(c.across, 0.5), AcrossP99Millis: quantile(c.across, 0.99),

@@ -242,6 +242,8 @@ func printSim(out io.Writer, r *sim.Report) error {
 	fmt.Fprintf(w, "peak over-admission\t%+.2f %% of the limit in the worst window (%s)\n", r.PeakPct,
 		settled(r, r.SettledPeakPct))
 	fmt.Fprintf(w, "bound\t%.2f %% at worst, %s\n", r.BoundPct, observed(r))
+	fmt.Fprintf(w, "estimate\twithin 2 %% of the limit of what was observed, in %.0f %% of the windows\n",
+		r.EstimateWithinPct)
 	fmt.Fprintf(w, "false rejections\t%s\n", falseRejections(r.Fairness))
 	fmt.Fprint(w, textIf(r.StalenessP99Millis > 0, "staleness\tmedian %.0f ms, 99th percentile %.0f ms\n",
 		r.StalenessP50Millis, r.StalenessP99Millis))

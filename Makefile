@@ -49,9 +49,11 @@ SEEDED    = ./gossip ./testnet/accuracy
 # vet is for make lint.
 TESTFLAGS = -shuffle=on -timeout 40m -vet=off
 IDLE      = nice -n 19
-# Compiles the tests of the other modules.
+# Compiles the tests of the other modules, and what make fuzz runs.
 COMPILE   = for m in $(MANIFESTS) $(RELEASE); do $(GO) -C $$m list -test -export ./...; done >/dev/null; \
-	$(GO) -C $(BENCH) list -race -test -export ./... >/dev/null
+	$(GO) -C $(BENCH) list -race -test -export ./... >/dev/null; \
+	for p in $(FUZZED); do $(GO) test -c -vet=off -fuzz . -o /dev/null $$p; done
+FUZZED    = $(sort $(dir $(shell grep -rl --include=*_test.go '^func Fuzz' ./*/)))
 
 .PHONY: test bench bench-doors bench-strict accuracy sizing abuse microbench fuzz lint build release vuln image programs
 
@@ -119,10 +121,9 @@ FUZZ = $$dir/fuzz -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$target\$$" -
 # Each package is linked once, for all of its targets.
 fuzz: programs
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
-	for pkg in $$($(GO) list -f '{{.Dir}}' ./...); do \
+	for pkg in $(abspath $(FUZZED)); do \
 		cd $$pkg; \
-		targets=$$(cat *_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); \
-		[ -n "$$targets" ] || continue; \
+		targets=$$(cat *_test.go | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); \
 		$(GO) test -c -vet=off -fuzz . -o $$dir/fuzz || exit 1; \
 		found=$$($(GO) env GOCACHE)/fuzz/$$($(GO) list); \
 		for target in $$targets; do \

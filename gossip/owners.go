@@ -199,6 +199,27 @@ func (r *Replica) reorganize(now int64) {
 		return
 	}
 	r.changed = false
+	r.dropMembers(now)
+	if !r.large {
+		for _, o := range r.order { // Join leaves some out
+			r.inboundOf(o, now)
+		}
+		return
+	}
+	known, linked, moved := r.assign()
+	r.relink(linked, !turns, now)
+	r.counts.SetOwners(known)
+	for _, p := range r.peers {
+		if p.returned {
+			p.returned = false
+			r.addConcerns(&moved, p)
+		}
+	}
+	r.counts.Refresh(moved)
+}
+
+// dropMembers takes those out of their regions who are no peers any more.
+func (r *Replica) dropMembers(now int64) {
 	for _, g := range r.regions {
 		g.members = slices.DeleteFunc(g.members,
 			func(m member) bool { return m.origin != r.self && r.peers[m.origin] == nil })
@@ -206,16 +227,14 @@ func (r *Replica) reorganize(now int64) {
 			g.seenAt = 0
 		}
 	}
-	if !r.large {
-		for _, o := range r.order { // Join leaves some out
-			r.inboundOf(o, now)
-		}
-		return
-	}
-	var moved counters.PartitionSet
+}
+
+// assign finds the owners of all partitions in all regions. It returns what the table is to know of them, who is sent to
+// regularly then, and the partitions of which an owner changed that this node sends to.
+func (r *Replica) assign() (known *counters.Owners, linked map[counters.Origin]bool, moved counters.PartitionSet) {
 	home := r.homes()
-	known := counters.Owners{Region: r.regions[0].sum, Elsewhere: r.elsewhere, Lost: r.lost, Regions: len(r.regions)}
-	linked := make(map[counters.Origin]bool)
+	known = &counters.Owners{Region: r.regions[0].sum, Elsewhere: r.elsewhere, Lost: r.lost, Regions: len(r.regions)}
+	linked = make(map[counters.Origin]bool)
 	for i, g := range r.regions {
 		known.Members = append(known.Members, len(g.members))
 		before := g.owners
@@ -254,6 +273,11 @@ func (r *Replica) reorganize(now int64) {
 	for o := range r.suspects { // so that both sides learn when the other is back
 		linked[o] = true
 	}
+	return known, linked, moved
+}
+
+// relink has the links be the peers that are linked now. With await set, new ones have yet to send.
+func (r *Replica) relink(linked map[counters.Origin]bool, await bool, now int64) {
 	for _, o := range r.links {
 		switch h := r.inbound[o]; {
 		case h == nil || linked[o] || r.peers[o] == nil:
@@ -273,20 +297,12 @@ func (r *Replica) reorganize(now int64) {
 		}
 		r.links = append(r.links, o)
 		h := r.inboundOf(o, now)
-		if _, was := slices.BinarySearch(before, o); !was && !turns && !r.suspects[o] {
+		if _, was := slices.BinarySearch(before, o); !was && await && !r.suspects[o] {
 			h.await(now)
 			p.packetAt = now
 		}
 	}
 	slices.Sort(r.links)
-	r.counts.SetOwners(&known)
-	for _, p := range r.peers {
-		if p.returned {
-			p.returned = false
-			r.addConcerns(&moved, p)
-		}
-	}
-	r.counts.Refresh(moved)
 }
 
 // isLarge reports whether owners add up. A large cluster remains one while a node waits for others that are no members

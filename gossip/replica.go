@@ -272,18 +272,7 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	h.ended = h.ended && f.sent <= h.newest
 	r.disbelieve(f, h, now)
 	r.noteSender(f, h, now)
-	for i := range f.groups {
-		novel := r.merge(f, &f.groups[i], h, now)
-		isNews := novel > 0 || !h.informed // others may lack what this node has from the regional store
-		if isNews && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
-			r.allWantSnapshots()
-		}
-	}
-	if f.kind == snapshot && f.sent > beforeAll {
-		r.stats.SnapshotsReceived++
-		h.informed = true
-		h.truncated = h.truncated || len(b) > maxSnapshot/2 // it may have left something out
-	}
+	r.mergeAll(f, h, len(b), now)
 	h.there.note(subtract(now, f.sent), now, h.transitPeriod())
 	if f.again = f.again || h.comesAgain(f, now); f.again {
 		r.stats.Early++
@@ -303,6 +292,22 @@ func (r *Replica) Receive(b []byte, now int64) error {
 	}
 	r.hear(f, now)
 	return nil
+}
+
+// mergeAll hands all groups of a frame to the table, and notes that a snapshot came.
+func (r *Replica) mergeAll(f *frame, h *inbound, bytes int, now int64) {
+	for i := range f.groups {
+		novel := r.merge(f, &f.groups[i], h, now)
+		isNews := novel > 0 || !h.informed // others may lack what this node has from the regional store
+		if isNews && f.kind == snapshot && r.isOrphan(f, &f.groups[i]) && !over(now, r.startedAt, newcomer) {
+			r.allWantSnapshots()
+		}
+	}
+	if f.kind == snapshot && f.sent > beforeAll {
+		r.stats.SnapshotsReceived++
+		h.informed = true
+		h.truncated = h.truncated || bytes > maxSnapshot/2 // it may have left something out
+	}
 }
 
 // takeCounts takes in what a frame counts whose sender is no member and was none: nobody knows when it was sent.

@@ -2,6 +2,7 @@ package counters_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -134,12 +135,20 @@ func wantRate(t *testing.T, what string, d counters.Drained, rule string, want f
 	}
 }
 
+// average is what a rate is after an interval in which a cost was asked for: it follows by e every 0.3 s.
+func average(rate, cost float64, interval time.Duration) float64 {
+	old := math.Exp(-interval.Seconds() / 0.3)
+	return rate*old + cost/interval.Seconds()*(1-old)
+}
+
+const tenth = 100 * time.Millisecond
+
 // Demand is what is asked of the hottest key, admitted or not: 50 in a tenth of a second are 500 a second.
 func TestDemandIsOfTheHottestKey(t *testing.T) {
 	l, other := limitNamed(t, "r", 10), limitNamed(t, "other", 10)
 	table := small(1)
 	now := start
-	tick := func() counters.Drained { now += int64(100 * time.Millisecond); return table.DrainDirty(now) }
+	tick := func() counters.Drained { now += int64(tenth); return table.DrainDirty(now) }
 	table.Take(l, 1, 5, now)
 	wantRate(t, "the first drain, which knows no interval", table.DrainDirty(now), "r", 0)
 
@@ -150,16 +159,16 @@ func TestDemandIsOfTheHottestKey(t *testing.T) {
 	table.Take(l, 3, 0, now)
 	table.Take(other, 1, 1, now)
 	d := tick()
-	wantRate(t, "hottest key", d, "r", 500)
-	wantRate(t, "another rule", d, "other", 10)
+	wantRate(t, "hottest key", d, "r", average(0, 50, tenth))
+	wantRate(t, "another rule", d, "other", average(0, 1, tenth))
 	if len(d.Demand) != 2 {
 		t.Errorf("demand for %v, want two rules", rates(d))
 	}
 }
 
-// A rise is sent at once; a fall is forgotten by e every 0.3 s, to a twenty-fifth of it within a second; then the meter
-// is quiet.
-func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
+// A rate is known after a second, and forgotten as soon; then the meter is quiet. Whatever the rhythm of the requests, it
+// is right on average.
+func TestDemandIsAnAverage(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)
 	table := small(1)
 	now := start
@@ -168,23 +177,31 @@ func TestDemandRisesAtOnceAndIsForgotten(t *testing.T) {
 		if cost > 0 {
 			table.Take(l, 1, cost, now)
 		}
-		now += int64(100 * time.Millisecond)
+		now += int64(tenth)
 		return table.DrainDirty(now)
 	}
-	wantRate(t, "at once", tick(30), "r", 300)
-	wantRate(t, "more at once", tick(100), "r", 1000)
-	wantRate(t, "less: the memory of more", tick(30), "r", 1000*math.Exp(-1./3))
-	for range 9 {
+	rate := 0.0
+	for i, cost := range []uint64{30, 100, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} {
+		rate = average(rate, float64(cost), tenth)
+		wantRate(t, fmt.Sprint("tick ", i), tick(cost), "r", rate)
+	}
+	for range 30 {
 		tick(0)
 	}
-	wantRate(t, "a second later", tick(0), "r", 1000*math.Exp(-11./3))
-	wantRate(t, "a tick as good as the memory", tick(10), "r", 100)
-	for range 14 {
-		tick(0)
-	}
-	wantRate(t, "a little above quiet", tick(0), "r", 100*math.Exp(-5))
 	if d := tick(0); len(d.Demand) != 0 {
 		t.Errorf("demand %v, want none below half a request a second", rates(d))
+	}
+	sum, ticks := 0.0, 0
+	for i := range 7000 {
+		cost := uint64(0)
+		if i%7 == 0 {
+			cost = 7
+		}
+		sum += rates(tick(cost))["r"]
+		ticks++
+	}
+	if mean := sum / float64(ticks); math.Abs(mean-10) > 0.1 {
+		t.Errorf("of 10 a second, in one interval of seven, %v are said on average", mean)
 	}
 }
 
@@ -203,11 +220,14 @@ func ticking(t *testing.T) (tick func(pause time.Duration, cost uint64) counters
 
 // The rate is over the time that passed, be it more or less than the usual.
 func TestDemandOverUnevenTicks(t *testing.T) {
-	tick := ticking(t)
-	wantRate(t, "a tenth of a second", tick(100*time.Millisecond, 10), "r", 100)
-	wantRate(t, "three", tick(300*time.Millisecond, 60), "r", 200)
-	wantRate(t, "a tenth", tick(100*time.Millisecond, 30), "r", 300)
-	wantRate(t, "less", tick(70*time.Millisecond, 70), "r", 1000)
+	tick, rate := ticking(t), 0.0
+	for _, step := range []struct {
+		pause time.Duration
+		cost  uint64
+	}{{tenth, 10}, {3 * tenth, 60}, {tenth, 30}, {70 * time.Millisecond, 70}} {
+		rate = average(rate, float64(step.cost), step.pause)
+		wantRate(t, step.pause.String(), tick(step.pause, step.cost), "r", rate)
+	}
 }
 
 // A tick that comes right after a late one would make a burst of the little that it finds: no tick counts as shorter
@@ -223,16 +243,15 @@ func TestDemandOfATickThatComesTooEarly(t *testing.T) {
 	}
 }
 
-// Nor does one long pause, or a clock that is set forward, make the ticks after it count as longer than they are: a
-// rise is sent at once.
+// Nor does one long pause, or a clock that is set forward, make the ticks after it count as longer than they are.
 func TestDemandAfterAPause(t *testing.T) {
 	for _, pause := range []time.Duration{2 * time.Second, 10 * time.Second, time.Hour, 365 * 24 * time.Hour} {
 		tick := ticking(t)
 		for range 5 {
-			tick(100*time.Millisecond, 10)
+			tick(tenth, 10)
 		}
-		tick(pause, 10)
-		wantRate(t, "after "+pause.String(), tick(100*time.Millisecond, 30), "r", 300)
+		rate := rates(tick(pause, 10))["r"]
+		wantRate(t, "after "+pause.String(), tick(tenth, 30), "r", average(rate, 30, tenth))
 	}
 }
 
@@ -243,13 +262,14 @@ func TestDemandStaysWhereTheClockDoesNotMove(t *testing.T) {
 	table := small(1)
 	table.DrainDirty(start)
 	table.Take(l, 1, 30, start)
-	wantRate(t, "a tick", table.DrainDirty(after(100*time.Millisecond)), "r", 300)
-	table.Take(l, 1, 1000, after(100*time.Millisecond))
-	wantRate(t, "at the same time", table.DrainDirty(after(100*time.Millisecond)), "r", 300)
+	rate := average(0, 30, tenth)
+	wantRate(t, "a tick", table.DrainDirty(after(tenth)), "r", rate)
+	table.Take(l, 1, 1000, after(tenth))
+	wantRate(t, "at the same time", table.DrainDirty(after(tenth)), "r", rate)
 	table.Take(l, 1, 1000, after(-time.Second))
-	wantRate(t, "a second before", table.DrainDirty(after(-time.Second)), "r", 300)
+	wantRate(t, "a second before", table.DrainDirty(after(-time.Second)), "r", rate)
 	table.Take(l, 1, 10, after(-time.Second))
-	wantRate(t, "a tick later", table.DrainDirty(after(-900*time.Millisecond)), "r", 300*math.Exp(-1./3))
+	wantRate(t, "a tick later", table.DrainDirty(after(-900*time.Millisecond)), "r", average(rate, 10, tenth))
 }
 
 // demandOf is what a drain says of the only meter that it reports.

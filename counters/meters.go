@@ -41,6 +41,7 @@ type meterState struct {
 
 	// Guarded by Table.drain:
 	demand  float64 // see Demand
+	asked   uint64  // of the hottest key in the interval that ends
 	rise    uint64  // see Demand
 	known   bool    // the meter of a limit in force
 	retired int64   // since when a charged ad-hoc meter is not known; 0: it is known

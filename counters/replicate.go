@@ -16,7 +16,7 @@ type Drained struct {
 type Demand struct {
 	Meter *Meter
 	// Rate is the cost per second that this table is asked for the meter's hottest key, admitted or not, without costs
-	// above the limit. It follows a rise at once, and a fall with the time constant demandMemory.
+	// above the limit: a moving average over demandMemory.
 	Rate float64
 	// Rise is an upper bound of the cost that was admitted for one key and not sent before.
 	Rise uint64
@@ -33,7 +33,7 @@ type Forgotten struct {
 }
 
 const (
-	demandMemory = 300 * time.Millisecond // time constant with which a demand falls
+	demandMemory = 300 * time.Millisecond // time constant of a demand
 	leastDemand  = 0.5                    // a meter with a smaller cost per second has no demand
 )
 
@@ -49,10 +49,9 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 
 	t.drained = t.meters.all(t.drained[:0])
 	for _, m := range t.drained {
-		m.demand *= math.Exp(-elapsed / demandMemory.Seconds())
 		m.retire(now)
 		m.rise = m.offered.Swap(0)
-		m.risen(m.rise, elapsed)
+		m.asked = m.rise
 	}
 	out := Drained{Slots: buffer[:0]}
 	t.refreshSome(refreshParts)
@@ -60,7 +59,11 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
 	t.drained = t.meters.all(t.drained[:0]) // there may be new ones
+	memory := math.Exp(-elapsed / demandMemory.Seconds())
 	for _, m := range t.drained {
+		if m.demand *= memory; elapsed > 0 {
+			m.demand += float64(m.asked) / elapsed * (1 - memory)
+		}
 		if m.demand >= leastDemand || m.rise > 0 {
 			out.Demand = append(out.Demand, Demand{&m.meter, m.demand, m.rise, m.used.Swap(0)})
 		}
@@ -83,7 +86,7 @@ func (t *Table) drainShard(s *shard, dst []Slot, elapsed float64, now int64) []S
 	for ref := s.dirty.first; ref != 0; {
 		c := s.cell(ref)
 		m := t.meters.state(c.number())
-		m.risen(uint64(c.offered), elapsed)
+		m.asked = max(m.asked, uint64(c.offered))
 		m.rise = max(m.rise, s.unsentCost(c))
 		if c.has(denied) && !c.has(judged) && c.slots != 0 && m.algorithm.Counts() {
 			t.judge(s, c, m)
@@ -142,13 +145,6 @@ func (x *outgoing) slot(age int, origin Origin, count uint64) Slot {
 type watchedKey struct {
 	meter uint64
 	key   Key
-}
-
-// risen raises the meter's demand to that for a cell which was asked for a cost since the last drain.
-func (m *meterState) risen(offered uint64, elapsed float64) {
-	if elapsed > 0 {
-		m.demand = max(m.demand, float64(offered)/elapsed)
-	}
 }
 
 // sinceDrain is the time in seconds over which the cost asked for is measured; 0 if unknown. After a late drain the

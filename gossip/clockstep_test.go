@@ -92,7 +92,7 @@ func TestDemandOfAClockThatWasSetBack(t *testing.T) {
 			groups: []group{{origin: 7, meter: m, demand: demand}},
 		}
 		h.follow(&f, now)
-		h.noteDemand(&f.groups[0], 100*time.Millisecond, sent, now)
+		h.noteDemand(&f.groups[0], sent, now)
 		h.note(&f, now)
 	}
 	send(1, frameTime, frameTime+20*ms, 100)

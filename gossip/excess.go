@@ -295,7 +295,7 @@ func (r *Replica) reckon(h *inbound, f *frame, now int64) {
 				r.notSeen(f.origin, g.meter.Rule, r.span(from, now, g.rise), true)
 			}
 			if r.follows(h, g.meter.Rule) {
-				h.noteDemand(g, f.since, f.sent, now)
+				h.noteDemand(g, f.sent, now)
 			}
 		}
 	}
@@ -351,7 +351,7 @@ func (g *group) hottest(since, sent int64) (largest uint64) {
 // assumed returns the most that the origin admitted of a key and did not report: rate * unreported time, at most the
 // limit.
 func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
-	cost := h.demand[rule].rate * min(h.unreported(now), l.Lasts()).Seconds()
+	cost := h.mostRate(rule) * min(h.unreported(now), l.Lasts()).Seconds()
 	return uint64(math.Ceil(min(cost, float64(l.Largest()))))
 }
 
@@ -392,7 +392,7 @@ func (r *Replica) Audit(limits map[string]*counters.Limit, now int64) map[string
 		}
 		more, unreported := sums[rule]+r.forgottenOf(rule, limit, now), w.unreported
 		for _, h := range silent {
-			if cost := h.mayHaveAdmitted(rule, limit, now); cost > 0 {
+			if cost := r.mayHaveAdmitted(h, rule, limit, now); cost > 0 {
 				s := span{r.step(now - int64(h.age(now))), w.last, cost}
 				w.add(&unreported, w.spans[h.origin], s, w.first(), r.mostOf(limit))
 			}
@@ -415,14 +415,23 @@ func (r *Replica) silent(now int64) (all []*inbound) {
 }
 
 // mayHaveAdmitted returns the most that a silent peer may have admitted of a key under a rule.
-func (h *inbound) mayHaveAdmitted(rule string, l *counters.Limit, now int64) uint64 {
+func (r *Replica) mayHaveAdmitted(h *inbound, rule string, l *counters.Limit, now int64) uint64 {
 	if h.watermark != 0 || h.age(now) <= neverSeen {
 		return h.assumed(rule, l, now)
 	}
-	if h.isFar() && l.Scope() != counters.Global {
+	if h.isFar() && (l.Scope() != counters.Global || r.hasReported(h.region, rule)) {
 		return 0
 	}
 	return l.Largest()
+}
+
+// hasReported reports whether an owner of a region has told what its nodes are asked for under a rule: that is assumed of
+// all of them, see silentSums.
+func (r *Replica) hasReported(g *region, rule string) bool {
+	return slices.ContainsFunc(r.senders(), func(h *inbound) bool {
+		_, has := h.sums[ofRegion][rule]
+		return has && h.region == g
+	})
 }
 
 // silentSums returns, by rule, what owners may have not reported of others, who do not report here themselves.

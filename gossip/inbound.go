@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"maps"
+	"math"
 	"time"
 
 	"github.com/edgelimit/edgelimit/counters"
@@ -69,10 +70,10 @@ type arrival struct {
 
 // reported is the demand that an origin reported under one rule.
 type reported struct {
-	rate    float64 // cost per second
-	average float64 // of the time since the report before
-	sent    int64   // the sender's time of the report
-	came    int64   // when it came
+	rate float64 // cost per second
+	most float64 // of the rates, decaying over mostMemory
+	sent int64   // the sender's time of the report
+	came int64   // when it came
 }
 
 // maxDemands caps the rules of which one origin can report.
@@ -162,14 +163,45 @@ func latest(before, at, now int64) int64 {
 }
 
 // noteDemand records the demand that the origin reported in a frame of its time sent.
-func (h *inbound) noteDemand(g *group, since time.Duration, sent, now int64) {
+func (h *inbound) noteDemand(g *group, sent, now int64) {
 	d, known := h.demand[g.meter.Rule]
 	if sent < d.sent || !known && (g.demand == 0 || len(h.demand) >= maxDemands) {
 		return
 	}
-	between := min(max(time.Duration(sent-d.sent), since), namedWithin)
-	h.demand[g.meter.Rule] = reported{rate: g.demand, average: g.demand * since.Seconds() / max(between, 1).Seconds(),
-		sent: sent, came: now}
+	h.demand[g.meter.Rule] = d.then(g.demand, sent, now)
+}
+
+const (
+	// demandMemory is that of the counters: the rate that a node reports falls like this while it is asked for nothing,
+	// and it reports again when it is.
+	demandMemory = 300 * time.Millisecond
+	// mostMemory is how long a rate counts that was higher than the next ones: the rate of a few requests is uncertain.
+	mostMemory = time.Second
+)
+
+// then is what is known after a report of a rate; 0: the rule is quiet.
+func (d reported) then(rate float64, sent, now int64) reported {
+	next := reported{rate: rate, sent: sent, came: now}
+	if rate > 0 {
+		next.most = max(rate, d.most*decay(sent-d.sent, mostMemory))
+	}
+	return next
+}
+
+func decay(elapsed int64, memory time.Duration) float64 {
+	return math.Exp(-time.Duration(max(0, elapsed)).Seconds() / memory.Seconds())
+}
+
+// rate is the cost per second that the origin was asked for under a rule when its newest frame was sent, and mostRate
+// what it may be at most from then on.
+func (h *inbound) rate(rule string) float64 {
+	d := h.demand[rule]
+	return d.rate * decay(h.newest-d.sent, demandMemory)
+}
+
+func (h *inbound) mostRate(rule string) float64 {
+	d := h.demand[rule]
+	return d.most * decay(h.newest-d.sent, mostMemory)
 }
 
 // forget drops what the origin reported: it reports to another owner from now on.
@@ -216,7 +248,7 @@ func (h *inbound) tick(now int64) {
 	}
 	for rule, r := range h.demand {
 		if r.sent < quiet && r.rate > 0 {
-			r.rate, r.average = 0, 0
+			r.rate, r.most = 0, 0
 			h.demand[rule] = r
 		}
 	}

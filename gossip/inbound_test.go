@@ -153,7 +153,7 @@ func TestReportsAreBounded(t *testing.T) {
 	h := newInbound(0, 100*time.Millisecond)
 	for i := range maxDemands + 10 {
 		m := counters.NewMeter(string(binaryName(i)), counters.SlidingWindow, time.Second)
-		h.noteDemand(&group{origin: 7, meter: &m, demand: 1}, 100*time.Millisecond, 1, 1)
+		h.noteDemand(&group{origin: 7, meter: &m, demand: 1}, 1, 1)
 	}
 	if len(h.demand) != maxDemands {
 		t.Errorf("%d rules are remembered, want %d", len(h.demand), maxDemands)

@@ -67,8 +67,8 @@ func (r *Replica) addDemands(now int64) {
 		if lost {
 			of = ofLost
 		}
-		for rule, d := range h.demand {
-			add(of, rule, d.average, age)
+		for rule := range h.demand {
+			add(of, rule, h.rate(rule), age)
 		}
 	}
 	for _, g := range r.regions {
@@ -95,8 +95,8 @@ func (g *region) report(h *inbound, lost bool, age time.Duration) {
 		g.reported[n] = make(map[string]regionDemand)
 	}
 	for rule, d := range h.sums[ofRegion] {
-		if most := g.reported[n][rule]; d.average > most.rate || d.average == most.rate && age < most.age {
-			g.reported[n][rule] = regionDemand{d.average, age}
+		if most := g.reported[n][rule]; d.rate > most.rate || d.rate == most.rate && age < most.age {
+			g.reported[n][rule] = regionDemand{d.rate, age}
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (r *Replica) ages(now int64) (a ages) {
 		case h.idle:
 		case near:
 			a.here = max(a.here, age)
-		case !r.suspects[o] || h.region.silent:
+		case !r.isSuspect(o) || h.region.silent:
 			a.there = max(a.there, age, time.Duration(now-h.hereAt))
 		}
 	}
@@ -175,7 +175,7 @@ func (r *Replica) reckonRises(f *frame, g *group, h *inbound, of sum, rises *cou
 		if d.sent == f.sent { // of several partitions
 			rate = max(rate, d.rate)
 		}
-		h.sums[n][g.meter.Rule] = reported{rate: rate, average: rate, sent: f.sent, came: now}
+		h.sums[n][g.meter.Rule] = d.then(rate, f.sent, now)
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *peer) askedThrough(tickedAt int64) int64 {
 // within idleBeacon, or within two intervals after it was asked.
 func (r *Replica) assumedSum(o counters.Origin, h *inbound, rule string, l *counters.Limit, now int64) uint64 {
 	patience := BoundAfter(r.interval) * 3 / 4 // over two hops, and what was lost on either
-	if p := r.peers[o]; p != nil && !p.active && !r.suspects[o] {
+	if p := r.peers[o]; p != nil && !p.active && !r.isSuspect(o) {
 		patience = 2 * idleBeacon
 	}
 	var cost float64
@@ -220,7 +220,7 @@ func (r *Replica) assumedSum(o counters.Origin, h *inbound, rule string, l *coun
 		if n != ofLost && (age < patience || h.left) {
 			continue
 		}
-		cost += h.sums[n][rule].rate * min(age, l.Lasts()).Seconds()
+		cost += h.sums[n][rule].most * min(age, l.Lasts()).Seconds()
 	}
 	return uint64(math.Ceil(min(cost, float64(l.Largest())*float64(len(r.peers)))))
 }

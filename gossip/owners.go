@@ -102,14 +102,14 @@ type owners struct {
 
 	changed  bool // who owns what has to be found again
 	large    bool
-	few      bool              // it knows few nodes: it is large only as others are
-	largeAt  int64             // when a frame came last of a node that knows many
-	unable   bool              // a peer is not described
-	links    []counters.Origin // who is sent to regularly
-	busy     []counters.Origin // others for whom something waits
-	asking   []counters.Origin // who has asked whether this node can be reached, see probe
-	summedAt int64             // when sums came last; 0: never
-	suspects map[counters.Origin]bool
+	few      bool                      // it knows few nodes: it is large only as others are
+	largeAt  int64                     // when a frame came last of a node that knows many
+	unable   bool                      // a peer is not described
+	links    []counters.Origin         // who is sent to regularly
+	busy     []counters.Origin         // others for whom something waits
+	asking   []counters.Origin         // who has asked whether this node can be reached, see probe
+	summedAt int64                     // when sums came last; 0: never
+	suspects map[counters.Origin]int64 // members that should have answered, and since when they count as silent
 	owned    counters.PartitionSet
 	demands  map[string]*demands // by rule
 }
@@ -126,7 +126,7 @@ func (r *Replica) Describe(o counters.Origin, n Node) {
 		r.byName, r.sums = make(map[string]*region), make(map[counters.Sum]sum)
 		r.refused = make(map[counters.Sum]int64)
 		r.demands = make(map[string]*demands)
-		r.suspects = make(map[counters.Origin]bool)
+		r.suspects = make(map[counters.Origin]int64)
 	}
 	g := r.byName[n.Region]
 	if g == nil {
@@ -184,6 +184,7 @@ func (r *Replica) reorganize(now int64) {
 		return
 	}
 	r.suspect(now)
+	r.replace(now)
 	if r.changed {
 		r.unable = false
 		for _, p := range r.peers {
@@ -297,7 +298,7 @@ func (r *Replica) relink(linked map[counters.Origin]bool, await bool, now int64)
 		}
 		r.links = append(r.links, o)
 		h := r.inboundOf(o, now)
-		if _, was := slices.BinarySearch(before, o); !was && await && !r.suspects[o] {
+		if _, was := slices.BinarySearch(before, o); !was && await && !r.isSuspect(o) {
 			h.await(now)
 			p.packetAt = now
 		}
@@ -353,7 +354,7 @@ func (r *Replica) turn(now int64) {
 		r.bySender = nil
 		for o, h := range r.inbound { // who is out of reach remains a link, and in the bound, until it answers
 			if p := r.peers[o]; p != nil && !h.idle && p.isLate(now, r.interval) {
-				r.suspects[o] = true
+				r.suspects[o] = now
 			}
 		}
 		return
@@ -378,10 +379,32 @@ func (r *Replica) turn(now int64) {
 
 // suspect finds the peers that should have answered.
 func (r *Replica) suspect(now int64) {
-	maps.DeleteFunc(r.suspects, func(o counters.Origin, _ bool) bool { return r.peers[o] == nil })
+	maps.DeleteFunc(r.suspects, func(o counters.Origin, _ int64) bool { return r.peers[o] == nil })
 	for _, o := range r.links {
-		if p := r.peers[o]; p != nil && !r.suspects[o] && p.isSilent(now, r.interval) {
-			r.suspects[o], r.changed = true, true // until a frame of it comes
+		if p := r.peers[o]; p != nil && !r.isSuspect(o) && p.isSilent(now, r.interval) {
+			r.suspects[o], r.changed = now, true // until a frame of it comes
+		}
+	}
+}
+
+// isSuspect reports whether a member is taken to be silent, so that others stand in for it.
+func (r *Replica) isSuspect(o counters.Origin) bool {
+	_, is := r.suspects[o]
+	return is
+}
+
+// replace forgets what silent members added up once others have reported it who stand in for them: what is not known
+// then is what those admit themselves, and those who were out of their reach.
+func (r *Replica) replace(now int64) {
+	for o, since := range r.suspects {
+		h := r.inbound[o]
+		if h == nil || h.region == nil || h.region.silent || !over(now, since, BoundAfter(r.interval)/2) {
+			continue
+		}
+		if slices.ContainsFunc(r.senders(), func(other *inbound) bool {
+			return other.region == h.region && other.hereAt > since && !r.isSuspect(other.origin)
+		}) {
+			h.sums[ofRegion], h.sums[ofElsewhere] = nil, nil
 		}
 	}
 }
@@ -404,7 +427,7 @@ func (r *Replica) isAlive(o counters.Origin) bool {
 		return !r.resendEveryTick
 	}
 	h := r.inbound[o]
-	return !r.suspects[o] && (h == nil || !h.left)
+	return !r.isSuspect(o) && (h == nil || !h.left)
 }
 
 // mayBeSilent reports whether a peer of another region, others of which send, owes this replica nothing: another member
@@ -415,7 +438,7 @@ func (r *Replica) mayBeSilent(o counters.Origin) bool {
 	if !r.large || p == nil || h == nil || p.region == nil || p.region == r.firstRegion() || p.region.silent {
 		return false
 	}
-	return r.suspects[o] || h.idle
+	return r.isSuspect(o) || h.idle
 }
 
 // forgetRegions has the table forget what regions are asked for that nobody is in any more, and nobody is waited for:

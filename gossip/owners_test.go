@@ -110,7 +110,7 @@ func TestOwnersHaveEvenShares(t *testing.T) {
 			if m.origin == r.self {
 				continue
 			}
-			r.suspects[m.origin] = true
+			r.suspects[m.origin] = 1
 			r.findOwners(g)
 			delete(r.suspects, m.origin)
 			for p, o := range g.owners {
@@ -163,7 +163,7 @@ func TestWhoMayBeSilent(t *testing.T) {
 		r.Describe(200+o, Node{Region: "there", Name: fmt.Sprint("far-", o)})
 		r.inboundOf(200+o, frameTime)
 	}
-	r.suspects[10], r.suspects[200], r.suspects[201], r.changed = true, true, true, true
+	r.suspects[10], r.suspects[200], r.suspects[201], r.changed = 1, 1, 1, true
 	r.Tick(counters.Drained{}, frameTime+100*ms)
 	for _, o := range []counters.Origin{11, 203} {
 		r.inboundOf(o, frameTime).idle = true
@@ -301,17 +301,17 @@ func TestSlotsGetTheirPlaceWithTheMember(t *testing.T) {
 // A frame that is for an earlier boot at the same address changes nothing, whatever its kind.
 func TestFramesForAnEarlierBoot(t *testing.T) {
 	r := largeReplica(t, meshMost)
-	r.suspects[10], r.peers[10].lastSeen = true, 0
+	r.suspects[10], r.peers[10].lastSeen = 1, 0
 	f := frame{origin: 10, tick: 5, sent: frameTime, ages: &ages{}, to: toWhom(r.self) + 1}
 	for f.kind = range kinds {
 		testkit.Must(t, r.Receive(f.encode(nil, emptyBody), frameTime))
-		if r.lastSeen(10) != 0 || !r.suspects[10] || r.peers[10].lastSeen != 0 || len(r.asking) != 0 {
+		if r.lastSeen(10) != 0 || !r.isSuspect(10) || r.peers[10].lastSeen != 0 || len(r.asking) != 0 {
 			t.Errorf("kind %d: a frame for another boot changed something", f.kind)
 		}
 	}
 	f.kind, f.to = data, toWhom(r.self)
 	testkit.Must(t, r.Receive(f.encode(nil, emptyBody), frameTime))
-	if r.lastSeen(10) == 0 || r.suspects[10] {
+	if r.lastSeen(10) == 0 || r.isSuspect(10) {
 		t.Error("a frame for this boot changed nothing")
 	}
 }

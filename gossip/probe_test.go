@@ -269,7 +269,7 @@ func TestNewLinksHideNoDemand(t *testing.T) {
 	if err := r.Receive(f.encode(nil, emptyBody), now); err != nil {
 		t.Fatal(err)
 	}
-	r.inbound[link].sums[ofRegion] = map[string]reported{"r": {rate: 7, average: 7, sent: now}}
+	r.inbound[link].sums[ofRegion] = map[string]reported{"r": {rate: 7, sent: now}}
 	now += int64(time.Minute)
 	r.links = append(r.links, none)
 	slices.Sort(r.links)

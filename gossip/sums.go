@@ -22,7 +22,7 @@ func (r *Replica) noteSender(f *frame, h *inbound, now int64) {
 			p.usedAt = now
 		}
 	}
-	if r.suspects[f.origin] || f.kind == goodbye && !h.left {
+	if r.isSuspect(f.origin) || f.kind == goodbye && !h.left {
 		delete(r.suspects, f.origin)
 		r.changed = true
 	}

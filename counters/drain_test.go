@@ -166,7 +166,7 @@ func TestDemandIsOfTheHottestKey(t *testing.T) {
 	}
 }
 
-// A rate is known after a second, and forgotten as soon; then the meter is quiet. Whatever the rhythm of the requests, it
+// A rate is known after a second, and forgotten as soon; then the meter is quiet. Whatever the rhythm of requests, it
 // is right on average.
 func TestDemandIsAnAverage(t *testing.T) {
 	l := limitNamed(t, "r", counters.MaxLimit)

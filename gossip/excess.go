@@ -368,11 +368,11 @@ func (h *inbound) assumed(rule string, l *counters.Limit, now int64) uint64 {
 //	shown   most of the limit that had been used of a key at a time, as reports that came later showed it: the last of
 //	        those that raise it comes when all that counted at that time has arrived (counters.Rises)
 //
-// A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the rate that
-// it last reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]), and at most
-// L. A surprise that begins while peers are unreachable is not covered: over N nodes its ceiling is (N-1) L. A member
-// that has not sent anything for neverSeen counts as L. For limits of scope Region, peers of other regions do not
-// count.
+// A peer whose watermark is older than half of BoundAfter may not report in time. It counts as admitting the highest
+// rate that it lately reported for the time since, at most for as long as an admission counts ([counters.Limit.Lasts]),
+// and at most L. A surprise that begins while peers are unreachable is not covered: over N nodes its ceiling is
+// (N-1) L. A member that has not sent anything for neverSeen counts as L, unless an owner has told what its region is
+// asked for. For limits of scope Region, peers of other regions do not count.
 //
 // What the table evicted may be admitted once more: the largest count of an evicted key, up to L, is part of the excess
 // for as long as it would count. A key evicted several times in a window goes beyond that.
@@ -425,8 +425,8 @@ func (r *Replica) mayHaveAdmitted(h *inbound, rule string, l *counters.Limit, no
 	return l.Largest()
 }
 
-// hasReported reports whether an owner of a region has told what its nodes are asked for under a rule: that is assumed of
-// all of them, see silentSums.
+// hasReported reports whether an owner of a region has told what its nodes are asked for under a rule: that is assumed
+// of all of them, see silentSums.
 func (r *Replica) hasReported(g *region, rule string) bool {
 	return slices.ContainsFunc(r.senders(), func(h *inbound) bool {
 		_, has := h.sums[ofRegion][rule]

@@ -230,8 +230,8 @@ func (r *Replica) dropMembers(now int64) {
 	}
 }
 
-// assign finds the owners of all partitions in all regions. It returns what the table is to know of them, who is sent to
-// regularly then, and the partitions of which an owner changed that this node sends to.
+// assign finds the owners of all partitions in all regions. It returns what the table is to know of them, who is sent
+// to regularly then, and the partitions of which an owner changed that this node sends to.
 func (r *Replica) assign() (known *counters.Owners, linked map[counters.Origin]bool, moved counters.PartitionSet) {
 	home := r.homes()
 	known = &counters.Owners{Region: r.regions[0].sum, Elsewhere: r.elsewhere, Lost: r.lost, Regions: len(r.regions)}

@@ -398,7 +398,7 @@ func (r *Replica) isSuspect(o counters.Origin) bool {
 func (r *Replica) replace(now int64) {
 	for o, since := range r.suspects {
 		h := r.inbound[o]
-		if h == nil || h.region == nil || h.region.silent || !over(now, since, BoundAfter(r.interval)/2) {
+		if h == nil || h.region == nil || h.region.silent || !over(now, h.lastSeen, BoundAfter(r.interval)) {
 			continue
 		}
 		if slices.ContainsFunc(r.senders(), func(other *inbound) bool {

@@ -118,7 +118,7 @@ func TestClusters(t *testing.T) {
 		},
 		"all packets are lost, streams pass": func(t *testing.T) {
 			o := small()
-			o.Partition = 0
+			o.Partition, o.Window, o.Limit = 0, 10*o.Window, 10*o.Limit // so that counts outlast slow streams
 			lost := netem.Link{Loss: 1}
 			if r := playSpoiled(t, o, func(l *netem.Links) { l.SetDefaults(lost, lost) }); r.AgreeMillis < 0 {
 				t.Errorf("nodes did not agree over streams: %+v", *r)

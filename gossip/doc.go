@@ -1,4 +1,5 @@
-// Package gossip replicates what each node of a cluster admitted to all others.
+// Package gossip replicates what each node of a cluster admitted to all others. Its README.md has the protocol in
+// diagrams.
 //
 // [Replica] is the protocol: a pure state machine of (event, now) -> (state, messages to send), without sockets,
 // goroutines or clock. [Cluster] runs it every interval over hashicorp/memberlist, which contributes membership,

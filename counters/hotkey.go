@@ -216,11 +216,11 @@ func (t *Table) notePeerRate(s *shard, c *cell, origin uint16, slot *Slot, now i
 	}
 }
 
-// ownNow estimates the rate that this table is asked for now. It decays with demandMemory from a horizon after the last
+// ownNow estimates the rate that this table is asked for now. It decays with DemandMemory from a horizon after the last
 // measurement on. If the last drain was more than a quarter of a horizon ago, the cost asked for since counts as well.
 func (w *hotKey) ownNow(c *cell, drainedAt, horizon, now int64) float64 {
 	quiet := max(0, now-w.measured-horizon)
-	own := float64(w.own) * math.Exp(-time.Duration(quiet).Seconds()/demandMemory.Seconds())
+	own := float64(w.own) * math.Exp(-time.Duration(quiet).Seconds()/DemandMemory.Seconds())
 	if since := now - drainedAt; since > horizon/4 {
 		own = max(own, float64(c.offered)/time.Duration(since).Seconds())
 	}
@@ -251,7 +251,7 @@ func (w *hotKey) measure(offered uint32, elapsed float64, now int64) {
 	many := n >= max(3, watchedRate*elapsed)
 	fast, memory := many || w.has(watched), peerRateLasts.Seconds()
 	if fast {
-		memory = demandMemory.Seconds()
+		memory = DemandMemory.Seconds()
 	}
 	gap := max(elapsed, time.Duration(now-w.measured).Seconds())
 	decay, weight := math.Exp(-gap/memory), -math.Expm1(-elapsed/memory) // of what was, and of this interval

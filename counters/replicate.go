@@ -16,7 +16,7 @@ type Drained struct {
 type Demand struct {
 	Meter *Meter
 	// Rate is the cost per second that this table is asked for the meter's hottest key, admitted or not, without costs
-	// above the limit: a moving average over demandMemory.
+	// above the limit: a moving average over DemandMemory.
 	Rate float64
 	// Rise is an upper bound of the cost that was admitted for one key and not sent before.
 	Rise uint64
@@ -32,10 +32,11 @@ type Forgotten struct {
 	Count uint64
 }
 
-const (
-	demandMemory = 300 * time.Millisecond // time constant of a demand
-	leastDemand  = 0.5                    // a meter with a smaller cost per second has no demand
-)
+// DemandMemory is the time constant of a demand: the rate falls like this while nothing is asked for.
+const DemandMemory = 300 * time.Millisecond
+
+// leastDemand is the least cost per second of a meter that has a demand.
+const leastDemand = 0.5
 
 // DrainDirty returns what changed since the last call. Call it every gossip interval: it also removes expired cells, a
 // few at a time.
@@ -59,7 +60,7 @@ func (t *Table) DrainInto(buffer []Slot, now int64) Drained {
 		out.Slots = t.drainShard(&t.shards[i], out.Slots, elapsed, now)
 	}
 	t.drained = t.meters.all(t.drained[:0]) // there may be new ones
-	memory := math.Exp(-elapsed / demandMemory.Seconds())
+	memory := math.Exp(-elapsed / DemandMemory.Seconds())
 	for _, m := range t.drained {
 		if m.demand *= memory; elapsed > 0 {
 			m.demand += float64(m.asked) / elapsed * (1 - memory)

@@ -39,7 +39,7 @@ func (t *Table) ensureOwned(s *shard, c *cell, w *hotKey, now int64) *ownedRate 
 	return s.memory.ownedRate(w.owned)
 }
 
-// measure updates the rate: a moving average over demandMemory. Members report demand only for keys that they know to
+// measure updates the rate: a moving average over DemandMemory. Members report demand only for keys that they know to
 // be hot.
 func (o *ownedRate) measure(drainedAt, now int64) {
 	first := o.at == 0
@@ -55,7 +55,7 @@ func (o *ownedRate) measure(drainedAt, now int64) {
 	if first {
 		o.rate = rate
 	} else {
-		o.rate += (rate - o.rate) * float32(1-math.Exp(-seconds/demandMemory.Seconds()))
+		o.rate += (rate - o.rate) * float32(1-math.Exp(-seconds/DemandMemory.Seconds()))
 	}
 	o.risen, o.at = 0, now
 }

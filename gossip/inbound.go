@@ -171,13 +171,8 @@ func (h *inbound) noteDemand(g *group, sent, now int64) {
 	h.demand[g.meter.Rule] = d.then(g.demand, sent, now)
 }
 
-const (
-	// demandMemory is that of the counters: the rate that a node reports falls like this while it is asked for nothing,
-	// and it reports again when it is.
-	demandMemory = 300 * time.Millisecond
-	// mostMemory is how long a rate counts that was higher than the next ones: the rate of a few requests is uncertain.
-	mostMemory = time.Second
-)
+// mostMemory is how long a rate counts that was higher than the next ones: the rate of a few requests is uncertain.
+const mostMemory = time.Second
 
 // then is what is known after a report of a rate; 0: the rule is quiet.
 func (d reported) then(rate float64, sent, now int64) reported {
@@ -192,11 +187,11 @@ func decay(elapsed int64, memory time.Duration) float64 {
 	return math.Exp(-time.Duration(max(0, elapsed)).Seconds() / memory.Seconds())
 }
 
-// rate is the cost per second that the origin was asked for under a rule when its newest frame was sent, and mostRate
-// what it may be at most from then on.
+// rate is the cost per second that the origin was asked for under a rule when its newest frame was sent: since its
+// report it was asked for nothing, or it had reported again. mostRate is what it may be at most from then on.
 func (h *inbound) rate(rule string) float64 {
 	d := h.demand[rule]
-	return d.rate * decay(h.newest-d.sent, demandMemory)
+	return d.rate * decay(h.newest-d.sent, counters.DemandMemory)
 }
 
 func (h *inbound) mostRate(rule string) float64 {
